@@ -1,0 +1,1 @@
+"""Studies: several runs, compared with their controls."""

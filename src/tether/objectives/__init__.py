@@ -1,0 +1,29 @@
+"""Pure formulas of reinforcement learning on NumPy arrays and Torch tensors; results are of the input's kind."""
+
+from tether.objectives.advantages import group_relative_advantages, leave_one_out_advantages
+from tether.objectives.aggregate import aggregate_loss, count_trained, loss_scale
+from tether.objectives.entropy import token_entropy
+from tether.objectives.groups import GroupIndex, index_groups
+from tether.objectives.kl import kl_estimate, kl_loss, limited_tokens
+from tether.objectives.policy_loss import clipped_surrogate, clipped_tokens
+from tether.objectives.rewards import GroupRewards, group_reward_statistics, group_reward_variance, is_constant
+
+__all__ = [
+    "GroupIndex",
+    "GroupRewards",
+    "aggregate_loss",
+    "clipped_surrogate",
+    "clipped_tokens",
+    "count_trained",
+    "group_relative_advantages",
+    "group_reward_statistics",
+    "group_reward_variance",
+    "index_groups",
+    "is_constant",
+    "kl_estimate",
+    "kl_loss",
+    "leave_one_out_advantages",
+    "limited_tokens",
+    "loss_scale",
+    "token_entropy",
+]
