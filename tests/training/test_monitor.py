@@ -18,8 +18,9 @@ from tether.training.config import MonitorConfig
 from tether.training.monitor import HEADLINE, Monitor
 
 AGENT = Agent(PLAIN, THINK_FORCED, COMPACT, max_reply_tokens=16)
-CONFIG = MonitorConfig(max_contexts=12, max_reasonings=16)
+CONFIG = MonitorConfig(max_contexts=12, max_reasonings=16, eval_contexts=10, eval_reasonings=14)
 ROWS = {"first_turn": 16, "later_turns": 12}  # a later context belongs to one episode: as many rows as contexts
+ROWS_ON_EVAL = {"first_turn": 14, "later_turns": 10}
 
 
 @pytest.fixture(scope="module")
@@ -95,19 +96,20 @@ def test_a_scope_without_reasoning_is_skipped_with_its_reason(monitor, policy):
     assert not monitor.run.scores_path(3, "train.later_turns").exists()
 
 
-def test_the_columns_carry_value_interval_status_and_coverage(monitor, policy, episodes):
-    found = monitor.measure(policy, episodes, 1, "eval")
-    line = found.metrics("eval")
-    for scope, num_rows in ROWS.items():
+@pytest.mark.parametrize(("prefix", "rows"), [("train", ROWS), ("eval", ROWS_ON_EVAL)])
+def test_the_columns_carry_value_interval_status_and_coverage(monitor, policy, episodes, prefix, rows):
+    found = monitor.measure(policy, episodes, 1, prefix)
+    line = found.metrics(prefix)
+    for scope, num_rows in rows.items():
         for name in HEADLINE:
             estimate = found.scopes[scope][name]
-            column = f"eval/{scope}/{name}"
+            column = f"{prefix}/{scope}/{name}"
             assert line[column] == estimate.value
             assert (line[f"{column}/low"], line[f"{column}/high"]) == (estimate.low, estimate.high)
             assert line[f"{column}/status"] == estimate.status
-        assert 0 < line[f"eval/{scope}/valid_share"] <= 1
-        assert line[f"eval/{scope}/num_rows"] == num_rows
-    assert line["eval/token_forwards"] == found.token_forwards
+        assert 0 < line[f"{prefix}/{scope}/valid_share"] <= 1
+        assert line[f"{prefix}/{scope}/num_rows"] == num_rows
+    assert line[f"{prefix}/token_forwards"] == found.token_forwards
     assert not any("second" in column for column in line)
 
 

@@ -60,7 +60,7 @@ def arm_config(plan: DemoPlan, arm: str, seed: int, models: Mapping[str, str]) -
         "optim": {"lr": 3e-4},
         "generate": {"max_reply_tokens": 30},
         "eval": {"every": 10, "prompts": 64, "samples": 4},
-        "monitor": {"every": 20, "max_reasonings": 128},
+        "monitor": {"every": plan.steps},
         "checkpoint": {"every": 0, "rollouts_every": 0},
     }
 

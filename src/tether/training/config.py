@@ -124,9 +124,11 @@ class MonitorConfig(Section):
     """Cross-scoring inside the run."""
 
     every: int = Field(5, ge=0, description="iterations between measurements, 0 switches the monitor off (RAGEN-2: 5)")
-    max_contexts: int = Field(64, ge=2, description="distinct contexts scored a measurement")
-    max_reasonings: int = Field(64, ge=2, description="reasoning spans scored a measurement")
+    max_contexts: int = Field(32, ge=2, description="distinct contexts scored a measurement of training rollouts")
+    max_reasonings: int = Field(64, ge=2, description="reasoning spans scored a measurement of training rollouts")
     on_eval: bool = Field(True, description="measure the evaluation rollouts as well")
+    eval_contexts: int = Field(64, ge=2, description="distinct contexts scored a measurement of evaluation rollouts")
+    eval_reasonings: int = Field(64, ge=2, description="reasoning spans scored a measurement of evaluation rollouts")
     confidence: float = Field(0.95, gt=0.5, lt=1, description="of every interval that is logged")
 
 

@@ -67,11 +67,9 @@ def _table(
     evaluations = 1 + sum(_is_due(step, config.eval.every) or step == config.steps for step in steps)
     eval_episodes = config.eval.prompts * config.eval.samples * evaluations
     step_seconds = episodes * sum(seconds)
-    measured = sum(_is_due(step, config.monitor.every) or step == 1 for step in steps)
-    measured = (measured + evaluations * config.monitor.on_eval) if config.monitor.every else 0
-    monitor_tokens = config.monitor.max_contexts * config.monitor.max_reasonings * sampled
+    monitor_tokens = sampled * _monitor_pairs(config, evaluations)
     forward_seconds = seconds[1] / 3 / max(tokens, 1.0)  # a backward pass costs about two forward passes
-    monitor_seconds = measured * monitor_tokens * forward_seconds
+    monitor_seconds = monitor_tokens * forward_seconds
     total = config.steps * step_seconds + eval_episodes * seconds[0] + monitor_seconds
     figures: dict[str, Any] = {
         "configuration": "valid",
@@ -82,10 +80,21 @@ def _table(
         "memory (weights, optimiser)": f"{(parameters * BYTES_TRAINED + frozen * BYTES_FROZEN) / 2**20:,.1f} MiB",
         "seconds an iteration": f"about {step_seconds:.1f}",
         "seconds in all": f"about {total:.0f}",
-        "monitor": f"at most {measured * monitor_tokens:,.0f} token forwards, about "
+        "monitor": f"at most {monitor_tokens:,.0f} token forwards, about "
         f"{100 * monitor_seconds / max(total, 1e-9):.0f} % of the time",
     }
     return figures
+
+
+def _monitor_pairs(config: RunConfig, evaluations: int) -> int:
+    """(context, reasoning) pairs that all measurements of a run score, at most."""
+    monitor = config.monitor
+    if not monitor.every:
+        return 0
+    measured = sum(_is_due(step, monitor.every) or step == 1 for step in range(1, config.steps + 1))
+    on_eval = evaluations * monitor.on_eval
+    pairs = measured * monitor.max_contexts * monitor.max_reasonings
+    return pairs + on_eval * monitor.eval_contexts * monitor.eval_reasonings
 
 
 def _is_due(step: int, every: int) -> bool:

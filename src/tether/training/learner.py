@@ -86,7 +86,7 @@ class Learner:
         # Evaluation mode for good: dropout would make the ratio to the sampling policy noisy.
         module = LogprobModule(policy, temperature).eval()
         optimizer = torch.optim.AdamW(
-            module.parameters(), lr=optim.lr, betas=optim.betas, weight_decay=optim.weight_decay
+            module.parameters(), lr=optim.lr, betas=optim.betas, weight_decay=optim.weight_decay, fused=True
         )
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda update: min(1.0, (update + 1) / max(1, optim.warmup_steps))

@@ -97,9 +97,12 @@ class Monitor:
         turns: TurnChoice,
         found: Measurement,
     ) -> None:
-        limits = {"max_contexts": self.config.max_contexts, "max_reasonings": self.config.max_reasonings}
+        config, on_eval = self.config, part.startswith("eval.")
+        contexts, reasonings = (
+            (config.eval_contexts, config.eval_reasonings) if on_eval else (config.max_contexts, config.max_reasonings)
+        )
         try:
-            plan = choose_rows(rollouts, turns=turns, seed=self.seed, **limits)
+            plan = choose_rows(rollouts, turns=turns, max_contexts=contexts, max_reasonings=reasonings, seed=self.seed)
         except InputError as error:  # no turn of this kind has a closed thought: a result, with its reason
             found.scopes[scope] = {name: skipped(name, kind.unit, str(error)) for name, kind in ESTIMATES.items()}
             return

@@ -36,7 +36,7 @@ class FitConfig:
 def fit(policy: CausalPolicy, batches: Iterator[Sequence[Sample]], config: FitConfig) -> Iterator[float]:
     """Minimise the mean negative log-likelihood of the sampled tokens; yields the loss of every step."""
     optimizer = torch.optim.AdamW(
-        policy.model.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
+        policy.model.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay, fused=True
     )
     for step in range(config.steps):
         samples = next(batches)

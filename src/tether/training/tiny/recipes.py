@@ -117,9 +117,18 @@ def teach_lake(recipe: Recipe, env: Environment, seed: int, turns: int, rng: np.
             thought, wrong = traces.generic(rng), rng.random() > 0.1
         plan = traces.random_plan(rng, env.actions_per_turn) if wrong else right
         exchanges.append((coordinates(state), traces.reply(thought, plan)))
-        elsewhere = [state.with_player(cell) for cell, moves in distances_to_goal(state).items() if moves]
-        state = traces.pick(rng, [lake for lake in elsewhere if split_of(env.content(lake)) == env.split])
+        state = _moved(state, env, rng)
     return exchanges
+
+
+def _moved(state: LakeState, env: FrozenLake, rng: np.random.Generator) -> LakeState:
+    """Put the player on another cell from which the goal can be reached; the new state is of the same split."""
+    cells = [cell for cell, moves in distances_to_goal(state).items() if moves]
+    for index in rng.permutation(len(cells)).tolist():
+        moved = state.with_player(cells[index])
+        if split_of(env.content(moved)) == env.split:
+            return moved
+    return state
 
 
 def _lake(recipe: Recipe, env: FrozenLake, seed: int, rng: np.random.Generator) -> LakeState:
