@@ -94,13 +94,15 @@ class Diagnosis:
     """The verdict on one body of rollouts.
 
     ``estimates`` maps a scope ("first_turn", "later_turns", "rewards" ...) to named estimates of the last step;
-    ``history`` has the same shape by step; ``notes`` are facts about the source that limit what may be concluded.
+    ``history`` has the same shape by step; ``thresholds`` are the limits of the rules that made the findings;
+    ``notes`` are facts about the source that limit what may be concluded.
     """
 
     findings: tuple[Finding, ...] = ()
     estimates: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     history: dict[int, dict[str, dict[str, Estimate]]] = field(default_factory=dict)
     coverage: dict[str, Any] = field(default_factory=dict)
+    thresholds: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -127,6 +129,7 @@ class Diagnosis:
             "estimates": _estimates_to_dict(self.estimates),
             "history": {str(step): _estimates_to_dict(scopes) for step, scopes in self.history.items()},
             "coverage": {key: _json_number(value) for key, value in self.coverage.items()},
+            "thresholds": self.thresholds,
             "notes": list(self.notes),
         }
 

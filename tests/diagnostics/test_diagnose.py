@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -176,7 +177,14 @@ def test_nothing_to_diagnose_is_refused():
 
 def test_the_verdict_is_json():
     diagnosis = diagnose(scores={1: dependent(), 2: blind(num_contexts=2)})
-    assert json.loads(json.dumps(diagnosis.to_dict(), allow_nan=False))["schema_version"] == 1
+    told = json.loads(json.dumps(diagnosis.to_dict(), allow_nan=False))
+    assert told["schema_version"] == 1
+    assert told["thresholds"]["collapse_share"] == 0.1
+
+
+def test_the_limits_in_force_are_told():
+    strict = Thresholds(collapse_share=0.01)
+    assert diagnose(scores=blind(), thresholds=strict).thresholds == asdict(strict)
 
 
 def episode(group, member, reward, *, prompt=(1, 2), step=4, action="Up", finish="stop", thought=3, **more):

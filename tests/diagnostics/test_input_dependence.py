@@ -239,6 +239,9 @@ def test_the_spread_is_smoothed_for_the_next_step():
     )
     assert fresh["mi_zscore_ema"].value == fresh["mi_zscore"].value
     assert again["mi_zscore_ema"].p_value == fresh["mi_per_token"].p_value
+    by_grade = input_dependence(sampled(), ema_sigma={fresh["mi_zscore"].status: 1.0, "another": 5.0})
+    assert by_grade["marginal_spread_ema"] == again["marginal_spread_ema"]
+    assert input_dependence(sampled(), ema_sigma={"another": 5.0}) == fresh
 
 
 def test_a_uniform_policy_has_no_dependence_within_its_interval():

@@ -88,3 +88,10 @@ def test_advantages_are_one_number_or_one_per_sampled_token():
         Episode("a", turns=(reply(),), advantage=(0.5,) * 4)
     with pytest.raises(RecordError, match="1 advantages for None sampled tokens"):
         Episode("a", advantage=(0.5,))
+
+
+def test_the_outcome_is_the_reward_before_penalties_where_it_is_kept_apart():
+    parts = {"outcome": (1.0, 1.0), "format": (-0.2, 1.0)}
+    assert Episode("a", reward=0.8, components=parts).outcome_reward == 1.0
+    assert Episode("a", reward=0.8).outcome_reward == 0.8
+    assert Episode("a").outcome_reward is None

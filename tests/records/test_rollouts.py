@@ -1,10 +1,9 @@
-"""Bodies of episodes: the index, the groups, and the check that a group is one initial state."""
+"""Bodies of episodes: the index and the groups."""
 
 import numpy as np
 import pytest
 
-from tether.errors import GroupError
-from tether.records import Episode, Rollouts, Turn, check_groups_share_prompts
+from tether.records import Episode, Rollouts, Turn
 
 
 def member(name, group, prompt=None, **about):
@@ -49,10 +48,3 @@ def test_what_limits_conclusions_travels_along():
     assert rollouts.format == "trl"
     assert rollouts.capabilities == {"length": "no ids"}
     assert rollouts.notes == ("2 broken lines",)
-
-
-def test_a_group_that_mixes_prompts_is_named_with_the_episode():
-    good = [member("a", "x", (1, 2)), member("b", "y", (1, 3)), member("c", "x", (1, 2)), member("d", "x")]
-    check_groups_share_prompts(good)
-    with pytest.raises(GroupError, match=r"'x' mixes prompts \(episode e\)"):
-        check_groups_share_prompts([*good, member("e", "x", (1, 3))])

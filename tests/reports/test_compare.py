@@ -51,7 +51,7 @@ def test_tally_counts_pairs() -> None:
         (0.1, -0.1, 0.3, "the interval covers chance"),
         (0.1, 0.0, 0.3, "the interval covers chance"),
         (-0.3, -0.5, -0.1, "below chance"),
-        (3.7, 3.5, 3.9, "saturated: within 10% of its bound, so it says “at least this much”"),
+        (3.8, 3.7, 3.9, "saturated: within 5% of its bound, so it says “at least this much”"),
     ],
 )
 def test_reads_as(value: float, low: float, high: float, expected: str) -> None:

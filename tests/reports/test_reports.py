@@ -171,6 +171,7 @@ def test_run_reports_are_sound(make_run: MakeRun, tmp_path: Path, plan: dict[str
     page = read(tmp_path / "report.html")
     check_sound(page)
     assert "Success on unseen states" in page.text
+    assert "Limits of the rules, which are judgements: collapse share 0.1" in page.text
 
 
 def test_a_run_report_says_what_was_skipped(make_run: MakeRun, tmp_path: Path) -> None:
@@ -234,8 +235,10 @@ def test_findings_stand_worst_first_with_evidence_and_advice(tmp_path: Path) -> 
         Finding("template_collapse", "critical", "mi 0", since=12, advice="filter groups"),
         Finding("length_growth", "warning", "twice as long"),
     )
-    write_report(diagnose(findings=findings), tmp_path / "report.html")
+    diagnosis = replace(diagnose(findings=findings), thresholds={"collapse_share": 0.2, "window": 5})
+    write_report(diagnosis, tmp_path / "report.html")
     text = read(tmp_path / "report.html").text
+    assert "collapse share 0.2 ; window 5 ." in text
     assert text.index("Critical: template collapse.") < text.index("Warning: length growth.") < text.index("Info: dead")
     assert text.index("mi 0") < text.index("twice as long") < text.index("all failed")
     assert "since step 12" in text

@@ -100,16 +100,12 @@ def test_only_log_probabilities_at_temperature_one_are_compared(mode, temperatur
     episodes = [Episode("a", turns=(turn((1,), (1,), mode=mode, temperature=temperature),))]
     plan = choose_rows(Rollouts.from_episodes(episodes))
     assert (score_rows(plan, Urn()).behaviour_logprob_M is not None) == comparable
-    assert (plan.behaviour_reason == "") == comparable
-    if not comparable:
-        assert plan.behaviour_reason.startswith("1 of 1 rows have no log-probabilities at temperature 1")
 
 
 def test_a_row_without_stored_log_probabilities_is_nan_beside_rows_that_have_them():
     bare = Turn((2,), (OPEN, 3, CLOSE), reasoning=slice(1, 2))
     mixed = Rollouts.from_episodes([Episode("a", turns=(turn((1,), (1,)),)), Episode("b", turns=(bare,))])
     assert np.isnan(cross_score(mixed, Urn()).behaviour_logprob_M).tolist() == [False, True]
-    assert choose_rows(mixed).behaviour_reason.startswith("1 of 2 rows")
 
 
 def test_scores_from_a_file_equal_scores_from_memory(tmp_path):

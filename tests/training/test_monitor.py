@@ -85,6 +85,19 @@ def test_another_temperature_is_not_the_sampler(monitor, policy):
     assert found["mi_sequence"].status == "critic_bound"
 
 
+def test_the_spread_is_smoothed_over_measurements_of_one_grade(monitor, policy, episodes):
+    tasks = [Task(f"{group}", group, (group, member)) for group in range(12) for member in range(4)]
+    colder = play(policy, FrozenLake, tasks, replace(AGENT, temperature=0.7), seed=0)
+    found = [
+        monitor.measure(policy, played, step, "train").scopes["first_turn"]
+        for step, played in enumerate((episodes, colder, episodes[::2]))
+    ]
+    assert [estimates["marginal_spread"].status for estimates in found] == ["ok", "critic_bound", "ok"]
+    first, lower_bound, last = (estimates["marginal_spread"].value for estimates in found)
+    smoothed = [estimates["marginal_spread_ema"].value for estimates in found]
+    assert smoothed == pytest.approx([first, lower_bound, 0.9 * first + 0.1 * last])
+
+
 def test_a_scope_without_reasoning_is_skipped_with_its_reason(monitor, policy):
     tasks = [Task("0", 0, (member,)) for member in range(4)]
     episodes = play(policy, lambda: FrozenLake(max_turns=1, actions_per_turn=8), tasks, AGENT, seed=0)

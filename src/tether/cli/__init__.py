@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from tether import __version__
 from tether.cli import demo, train
@@ -43,9 +44,5 @@ def main() -> None:
     try:
         app()
     except TetherError as error:
-        Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {_escape(str(error))}", soft_wrap=True)
+        Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(2)
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -90,4 +90,4 @@ def show_cost(cost: Mapping[str, str]) -> None:
 
 def show_end(report: Path) -> None:
     """Say where the results are."""
-    Console(highlight=False).print(f"results: {report.parent}\nreport:  {report}", soft_wrap=True)
+    Console(highlight=False).print(f"results: {report.parent}\nreport:  {report}", soft_wrap=True, markup=False)

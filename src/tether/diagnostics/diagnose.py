@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tether.diagnostics.curves import Line
@@ -64,12 +65,14 @@ def diagnose(
     for scope, steps in _by_scope(scores, last_step).items():
         for step, found in _dependence(steps, confidence, seed).items():
             history.setdefault(step, {})[scope] = found
+    thresholds = thresholds or Thresholds()
     findings = [*find_in_run(lines, history, thresholds=thresholds), *_source_findings(facts)]
     return Diagnosis(
         findings=tuple(worst_first(findings)),
         estimates={scope: found for step in sorted(history) for scope, found in history[step].items()},
         history=dict(sorted(history.items())),
         coverage=coverage(facts[max(facts)]) if facts else {},
+        thresholds=asdict(thresholds),
         notes=rollouts.notes if isinstance(rollouts, Rollouts) else (),
     )
 
@@ -109,13 +112,10 @@ def _dependence(steps: Steps, confidence: float, seed: int) -> dict[int, dict[st
     found: dict[int, dict[str, Estimate]] = {}
     smoothed: dict[str, float] = {}
     for step in sorted(steps):
-        fresh = input_dependence(steps[step], confidence=confidence, seed=seed)
-        status = fresh["marginal_spread"].status
-        if status in smoothed:
-            fresh = input_dependence(steps[step], confidence=confidence, seed=seed, ema_sigma=smoothed[status])
-        if fresh["marginal_spread_ema"].usable:
-            smoothed[status] = fresh["marginal_spread_ema"].value
-        found[step] = fresh
+        found[step] = input_dependence(steps[step], confidence=confidence, seed=seed, ema_sigma=smoothed)
+        spread = found[step]["marginal_spread_ema"]
+        if spread.usable:
+            smoothed[spread.status] = spread.value
     return found
 
 

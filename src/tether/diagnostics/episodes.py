@@ -51,7 +51,7 @@ class EpisodeFacts:
         """Read an episode; an unknown step counts as step 0."""
         turns = episode.turns or ()
         prompt = episode.initial_prompt_ids
-        outcome = episode.components.get("outcome", (episode.reward, 1.0))[0]
+        outcome = episode.outcome_reward
         return cls(
             step=episode.step or 0,
             group=episode.group_id,

@@ -77,7 +77,7 @@ def input_dependence(
     *,
     confidence: float = 0.95,
     seed: int = 0,
-    ema_sigma: float | None = None,
+    ema_sigma: float | Mapping[str, float] | None = None,
     valid_rate: float = 1.0,
     alpha: float = ALPHA,
     mismatch_limit: float = MISMATCH_LIMIT,
@@ -107,7 +107,8 @@ def input_dependence(
         scores: The matrix; duplicate contexts are merged first.
         confidence: Of the intervals.
         seed: Of the relabelings, used above 7 prompts.
-        ema_sigma: Smoothed spread of the previous step; None starts the average.
+        ema_sigma: Smoothed spread of the previous step, or one by status, of which that of the present grade counts (an
+            *ok* and a *critic_bound* spread are never averaged together); None, or no such status, starts the average.
         valid_rate: Share of sampled reasonings that were scored, when only well-formed ones were.
         alpha: Level of the self-check.
         mismatch_limit: Largest ``sampler_mismatch`` at which scorer and sampler count as one.
@@ -177,13 +178,14 @@ def _proxy_estimates(
     grade: Grade,
     confidence: float,
     seed: int,
-    ema_sigma: float | None,
+    ema_sigma: float | Mapping[str, float] | None,
     counts: dict[str, Any],
 ) -> dict[str, Estimate]:
     rows = measure_rows(scores)
     value_L = replicates(rows)
     spread = float(value_L["marginal_spread"][-1])
-    smoothed = smoothed_spread(ema_sigma, spread)
+    previous = ema_sigma.get(grade.status) if isinstance(ema_sigma, Mapping) else ema_sigma
+    smoothed = smoothed_spread(previous, spread)
     value_L["mi_zscore_ema"] = z_score(value_L["mi_per_token"], smoothed)
     level, boot_se, p_value = levels_of(rows), _bootstrap_errors(rows), _p_values(scores, rows, seed)
     for scaled, plain, divisor in (

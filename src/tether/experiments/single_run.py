@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tether.reports import write_run_report
-from tether.runs import RunFolder
 from tether.training.config import RunConfig
 from tether.training.loop import OnStep, train
 
 
 def train_and_report(config: RunConfig, on_step: OnStep = lambda line: None) -> Path:
     """Train, write ``report.html`` into the run folder, and return its path."""
-    run: RunFolder = train(config, on_step)
-    path = run.path / "report.html"
-    write_run_report(run, path)
-    return path
+    run = train(config, on_step)
+    write_run_report(run, run.report_path)
+    return run.report_path

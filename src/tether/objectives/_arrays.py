@@ -46,3 +46,16 @@ def of_kind(values: Floats, reference: Array) -> Array:
     floating = xp.isdtype(reference.dtype, "real floating")
     dtype = reference.dtype if floating else xp.__array_namespace_info__().default_dtypes()["real floating"]
     return xp.asarray(values, dtype=dtype, device=device(reference))
+
+
+def constant(values: Array) -> Array:
+    """Return an array through which no gradient flows: advantages, returns and rewards are targets, not functions."""
+    return values.detach() if is_torch_array(values) else values
+
+
+def working_dtype(*arrays: Array) -> Any:
+    """Return the dtype to compute in: the widest real floating one of the arrays, at least float32."""
+    xp = array_namespace(*arrays)
+    floating = [values.dtype for values in arrays if xp.isdtype(values.dtype, "real floating")]
+    default = xp.__array_namespace_info__().default_dtypes()["real floating"]
+    return xp.result_type(*floating, xp.float32) if floating else default

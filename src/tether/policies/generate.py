@@ -237,16 +237,15 @@ class GenerationSession:
 
     def _forward(self, ids_BT: Tensor, chunk: Chunk, keep_B1: Tensor) -> Tensor:
         """Return the logits at one position of each row, [B, V]."""
-        outputs = self._policy.causal_lm(
+        logits: Tensor = self._policy.causal_lm(
             input_ids=ids_BT,
             position_ids=chunk.position_ids_BT,
             attention_mask=chunk.attention_mask_B1TS,
             cache=self._cache,
             use_cache=True,
             logits_to_keep=keep_B1,
-        )
-        logits: Tensor = outputs.logits[:, 0]
-        return logits
+        ).logits
+        return logits[:, 0]
 
 
 def _sample(logits_BV: Tensor, temperature: float, uniforms_B: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -268,9 +267,8 @@ def _sample(logits_BV: Tensor, temperature: float, uniforms_B: Tensor | None) ->
 
 def _replies(tokens_BT: Tensor, logprobs_BT: Tensor, num_sampled_B: Tensor, is_stop_V: Tensor) -> list[Reply]:
     replies = []
-    stops_BT = is_stop_V[tokens_BT].tolist()
-    rows = zip(tokens_BT.tolist(), logprobs_BT.tolist(), stops_BT, num_sampled_B.tolist(), strict=True)
-    for ids, logprobs, stops, count in rows:
+    columns = (values.tolist() for values in (tokens_BT, logprobs_BT, is_stop_V[tokens_BT], num_sampled_B))
+    for ids, logprobs, stops, count in zip(*columns, strict=True):
         if not np.isfinite(logprobs[:count]).all():
             raise NonFiniteError(
                 "the model gave a logit that is NaN or infinite while sampling, finite logits are expected; "

@@ -1,7 +1,7 @@
 """What happened, in tokens: turns, episodes, and bodies of them that are read lazily; Parquet in and out."""
 
 from tether.records.model import EPISODE_FIELDS, TURN_FIELDS, Episode, FilterState, Finish, LogprobMode, Source, Turn
-from tether.records.rollouts import EpisodeSource, Rollouts, check_groups_share_prompts, iter_episodes
+from tether.records.rollouts import EpisodeSource, Rollouts, iter_episodes
 
 __all__ = [
     "EPISODE_FIELDS",
@@ -14,6 +14,5 @@ __all__ = [
     "Rollouts",
     "Source",
     "Turn",
-    "check_groups_share_prompts",
     "iter_episodes",
 ]

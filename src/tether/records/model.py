@@ -158,6 +158,11 @@ class Episode:
         return sum(len(turn.sampled_ids or ()) for turn in self.turns)
 
     @property
+    def outcome_reward(self) -> float | None:
+        """What the environment paid, where the record has it apart from format penalties; else the reward."""
+        return self.components["outcome"][0] if "outcome" in self.components else self.reward
+
+    @property
     def initial_prompt_ids(self) -> tuple[int, ...] | None:
         """The context of the first turn, which all members of a group share."""
         return self.turns[0].prompt_ids if self.turns else None

@@ -12,7 +12,6 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
-from tether.errors import GroupError
 from tether.records.model import Episode
 
 
@@ -134,24 +133,6 @@ class Rollouts:
             if group is not None:
                 rows_of.setdefault(group, []).append(row)
         return rows_of
-
-
-def check_groups_share_prompts(episodes: Iterable[Episode]) -> None:
-    """Raise if members of one group start from different prompt ids.
-
-    Raises:
-        GroupError: naming the first group that mixes prompts.
-    """
-    prompt_of: dict[str, tuple[int, ...]] = {}
-    for episode in episodes:
-        prompt = episode.initial_prompt_ids
-        if episode.group_id is None or prompt is None:
-            continue
-        if prompt_of.setdefault(episode.group_id, prompt) != prompt:
-            raise GroupError(
-                f"group {episode.group_id!r} mixes prompts (episode {episode.episode_id}); a group is one initial "
-                "state with shared prompt ids; give every initial state its own group id"
-            )
 
 
 def iter_episodes(path: str | Path) -> Iterator[Episode]:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from tether.diagnostics.input_dependence import SATURATED_SHARE
 from tether.results import Estimate
 
 Relation = Literal["above", "below", "overlap", "unknown"]
-SATURATED_SHARE = 0.9
 
 
 def relation(estimate: Estimate, other: Estimate) -> Relation:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from tether.diagnostics.findings import worst_first
 from tether.reports import charts
 from tether.reports.charts import Curve, Level, Place, Point
 from tether.reports.compare import reads_as
@@ -39,7 +40,7 @@ def write_report(diagnosis: Diagnosis, path: str | Path) -> None:
         diagnosis=diagnosis,
         headline=_headline(diagnosis),
         sentences=[*_finding_sentences(diagnosis), *_estimate_sentences(diagnosis), *_gap_sentence(diagnosis)],
-        findings=sorted(diagnosis.findings, key=lambda finding: -SEVERITIES.index(finding.severity)),
+        findings=worst_first(diagnosis.findings),
         plane=_plane(diagnosis),
         curves=list(_curves(diagnosis)),
         gaps=gaps,

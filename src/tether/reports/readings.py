@@ -19,7 +19,7 @@ from tether.reports.charts import Point
 from tether.results import SEVERITIES, Estimate, Severity, Status, skipped
 from tether.runs import RunFolder
 from tether.scoring import CrossScores
-from tether.selection import select_groups
+from tether.selection import select_groups, select_options
 
 SCOPES = ("first_turn", "later_turns")
 PARTS = ("eval", "train")
@@ -169,8 +169,10 @@ class RunReading:
         """Compute every estimate of a scope at a step anew from its scores."""
         if (scope, step) not in self._estimates:
             seed = int(self.setting("seed") or 0)
-            scores = self.scores(scope, step)
-            found = input_dependence(scores, confidence=self.confidence, seed=seed)
+            valid_rate = _finite(self.line_at(step).get(f"{self.part}/{scope}/valid_share"))
+            found = input_dependence(
+                self.scores(scope, step), confidence=self.confidence, seed=seed, valid_rate=valid_rate or 1.0
+            )
             self._estimates[scope, step] = self._as_logged(found, scope, step)
         return self._estimates[scope, step]
 
@@ -232,11 +234,8 @@ class RunReading:
     def group_choice(self, step: int) -> GroupChoice:
         """Apply the run's own rule again to the recorded outcome rewards of a training step."""
         episodes = Rollouts.from_parquet(self.run.rollouts_path(step)).episodes
-        rewards, groups = zip(
-            *((e.components["outcome"][0] if "outcome" in e.components else e.reward, e.group_id) for e in episodes),
-            strict=True,
-        )
-        chosen = select_groups(rewards, groups, **_rule(self.setting("select") or {}))
+        rewards, groups = zip(*((episode.outcome_reward, episode.group_id) for episode in episodes), strict=True)
+        chosen = select_groups(rewards, groups, **select_options(self.setting("select") or {}))
         kept = set(chosen.groups)
         trains_all = self.setting("select", "strategy") == "none"
         variance = select_groups(rewards, groups, top_p=1.0, include_zero=True).scores
@@ -260,22 +259,6 @@ def mean_of(estimates: Iterable[Estimate]) -> float | None:
     """Return the mean value of the usable estimates; None when one of them is not usable."""
     values = [estimate.value if estimate.usable else math.nan for estimate in estimates]
     return _finite(math.fsum(values) / len(values)) if values else None
-
-
-def _rule(select: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn the ``select`` section of a configuration into options of :func:`select_groups`."""
-    shared = {key: select[key] for key in ("statistic", "include_zero", "keep") if key in select}
-    match select.get("strategy"):
-        case "none":
-            return {"top_p": 1.0, "include_zero": True}
-        case "top_k":
-            return {**shared, "fraction": select["fraction"]}
-        case "top_k_abs":
-            return {**shared, "count": select["count"]}
-        case "min_p":
-            return {**shared, "min_p": select["min_p"]}
-        case _:
-            return {**shared, "top_p": select.get("top_p", 0.9)}
 
 
 def _merge(rows: list[dict[str, Any]]) -> SeenFinding:

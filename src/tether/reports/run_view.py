@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from tether.diagnostics import Thresholds
 from tether.errors import TetherError
 from tether.reports.gaps import Gap, run_gaps
 from tether.reports.readings import SCOPES, Coverage, RunReading
@@ -56,6 +57,7 @@ class RunView:
     traces: list[tuple[str, Trace]]
     health_figures: list[Figure]
     gaps: list[Gap]
+    thresholds: dict[str, float]
 
 
 def view_run(run: RunReading) -> RunView:
@@ -74,6 +76,7 @@ def view_run(run: RunReading) -> RunView:
         traces=_traces(run),
         health_figures=health_figures(run),
         gaps=[*run_gaps(run), *group_gaps],
+        thresholds=asdict(Thresholds()),
     )
 
 

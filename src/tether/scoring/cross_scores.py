@@ -7,7 +7,7 @@ reasoning, in nats, float64.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tether.errors import InputError
+from tether.scoring import cross_scores_npz
 
 MERGE_TOLERANCE = 1e-6
 
@@ -160,9 +161,7 @@ class CrossScores:
         Raises:
             InputError: A label of another type.
         """
-        from tether.scoring.cross_scores_npz import write
-
-        write(self, Path(path))
+        cross_scores_npz.write({field.name: getattr(self, field.name) for field in fields(self)}, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> CrossScores:
@@ -172,9 +171,7 @@ class CrossScores:
             RecordError: Not such a file, or one of an unknown schema version.
             FileNotFoundError: No file there.
         """
-        from tether.scoring.cross_scores_npz import read
-
-        return read(Path(path))
+        return cls(**cross_scores_npz.read(Path(path)))
 
     def _check_rows(self) -> None:
         N = self.num_contexts

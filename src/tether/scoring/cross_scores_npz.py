@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
+from collections.abc import Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import numpy as np
 
 from tether.errors import InputError, RecordError
 from tether.files import atomic_file
-from tether.scoring.cross_scores import CrossScores
 
 SCHEMA_VERSION = 1
 
@@ -22,20 +22,20 @@ _OPTIONAL = ("excluded_MN", "weight_MN", "closing_MN", "behaviour_logprob_M")
 _LABELS = ("contexts_N", "prompt_N", "row_ids")
 
 
-def write(scores: CrossScores, path: Path) -> None:
-    """Write the scores; equal scores give equal bytes."""
-    meta: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": scores.kind}
+def write(content: Mapping[str, Any], path: Path) -> None:
+    """Write the fields of cross scores; equal fields give equal bytes."""
+    meta: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": content["kind"]}
     for name in _LABELS:
-        if (labels := getattr(scores, name)) is not None:
+        if (labels := content[name]) is not None:
             meta[name] = [_to_json(name, label) for label in labels]
-    arrays = {name: array for name in _REQUIRED + _OPTIONAL if (array := getattr(scores, name)) is not None}
+    arrays = {name: array for name in _REQUIRED + _OPTIONAL if (array := content[name]) is not None}
     arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
     with atomic_file(path) as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def read(path: Path) -> CrossScores:
-    """Read a file of :func:`write`; the constructor checks the content again."""
+def read(path: Path) -> dict[str, Any]:
+    """Return the fields in a file of :func:`write`; who makes cross scores of them checks them again."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -52,7 +52,7 @@ def read(path: Path) -> CrossScores:
         raise RecordError(f"{path}: {', '.join(missing)} missing, expected a complete file. Score again.")
     given: dict[str, Any] = {name: arrays[name] for name in _REQUIRED + _OPTIONAL if name in arrays}
     given |= {name: tuple(map(_from_json, meta[name])) for name in _LABELS if name in meta}
-    return CrossScores(**given, kind=meta["kind"])
+    return {**given, "kind": meta["kind"]}
 
 
 def _to_json(name: str, label: Any) -> Any:

@@ -100,17 +100,6 @@ class ScoringPlan:
         pairs = sum(len(row.scored_ids) for row in self.rows_M) * len(self.contexts_N)
         return sum(len(ids) for ids in self.contexts_N) + pairs
 
-    @property
-    def behaviour_reason(self) -> str:
-        """Why rows cannot be compared with their sampler; empty when all can."""
-        missing = sum(math.isnan(row.behaviour_logprob) for row in self.rows_M)
-        if not missing:
-            return ""
-        return (
-            f"{missing} of {len(self.rows_M)} rows have no log-probabilities at temperature 1 (logprob_mode 'raw', or "
-            "'scaled' with temperature 1)"
-        )
-
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else math.nan

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tether.objectives import loss_scale
-from tether.records import Episode, check_groups_share_prompts
-from tether.selection import Selection, random_selection, select_groups
+from tether.records import Episode
+from tether.selection import random_selection, select_groups, select_options
 from tether.training.config import SelectConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What trains: rows, the share that the rule keeps, and the factors on loss and regularisers."""
+    """What trains (``keep``, one entry a row), the share of groups that the rule keeps, and the factors that follow.
+
+    The controls may train other groups than the rule would. ``loss_scale`` multiplies the whole loss,
+    ``regulariser_weight`` the KL and entropy terms alone.
+    """
 
     keep: np.ndarray
-    rule: Selection
+    num_groups: int
+    num_kept_groups: int
     kept_share: float
-    loss_scale: float
-    regulariser_weight: float
-
-    @property
-    def num_kept_groups(self) -> int:
-        """Groups that train (the controls may train others than the rule would)."""
-        return self.rule.num_groups if self.keep.all() else len(self.rule.groups)
-
-
-def outcome_rewards(episodes: Sequence[Episode]) -> np.ndarray:
-    """Return (rows,) outcome rewards: what the environment paid, before format penalties."""
-    return np.array([episode.components["outcome"][0] for episode in episodes], dtype=np.float64)
+    loss_scale: float = 1.0
+    regulariser_weight: float = 1.0
 
 
 def choose_groups(episodes: Sequence[Episode], config: SelectConfig, rng: np.random.Generator) -> Choice:
@@ -42,41 +36,28 @@ def choose_groups(episodes: Sequence[Episode], config: SelectConfig, rng: np.ran
         GroupError: if a group mixes prompts or has one member.
         NonFiniteError: if a reward is NaN or infinite; the message names the group.
     """
-    check_groups_share_prompts(episodes)
     rule = select_groups(
-        outcome_rewards(episodes),
+        [episode.outcome_reward for episode in episodes],
         [episode.group_id for episode in episodes],
-        statistic=config.statistic,
-        **_strategy(config),
+        prompts=[episode.initial_prompt_ids for episode in episodes],
+        **select_options(config.model_dump()),
     )
-    kept_share = rule.kept_share
     everything = np.ones(len(episodes), dtype=bool)
     if config.strategy == "none":
-        return Choice(everything, rule, 1.0, 1.0, 1.0)
+        return Choice(everything, rule.num_groups, rule.num_groups, 1.0)
     if config.control == "dose":
-        return Choice(everything, rule, kept_share, 1.0, kept_share)
+        share = rule.kept_share
+        return Choice(everything, rule.num_groups, rule.num_groups, share, regulariser_weight=share)
     chosen = random_selection(rule, rng) if config.control == "random_drop" else rule
-    num_kept = int(np.count_nonzero(chosen.keep))
-    rho = _rate(config) if config.loss_scale == "rho_scaled" else None
-    scale = loss_scale(config.loss_scale, num_kept=num_kept, num_total=len(episodes), rho=rho) if num_kept else 1.0
-    return Choice(chosen.keep, chosen, kept_share, scale, 1.0)
+    return Choice(
+        chosen.keep, rule.num_groups, len(chosen.groups), rule.kept_share, loss_scale=_scale(config, chosen.keep)
+    )
 
 
-def _strategy(config: SelectConfig) -> dict[str, Any]:
-    match config.strategy:
-        case "none":
-            return {"top_p": 1.0, "include_zero": True}
-        case "top_p":
-            rate: dict[str, Any] = {"top_p": config.top_p}
-        case "top_k":
-            rate = {"fraction": config.fraction}
-        case "top_k_abs":
-            rate = {"count": config.count}
-        case "min_p":
-            rate = {"min_p": config.min_p}
-    return {**rate, "include_zero": config.include_zero, "keep": config.keep}
-
-
-def _rate(config: SelectConfig) -> float:
-    """The configured keeping rate, for ``loss_scale=rho_scaled``."""
-    return {"top_p": config.top_p, "top_k": config.fraction, "min_p": config.min_p}.get(config.strategy, 1.0)
+def _scale(config: SelectConfig, keep: np.ndarray) -> float:
+    """Return the factor on the mean loss of the kept rows; 1 where nothing trains."""
+    if not keep.any():
+        return 1.0
+    rates = {"top_p": config.top_p, "top_k": config.fraction, "min_p": config.min_p}
+    rho = rates.get(config.strategy, 1.0) if config.loss_scale == "rho_scaled" else None
+    return loss_scale(config.loss_scale, num_kept=int(np.count_nonzero(keep)), num_total=len(keep), rho=rho)

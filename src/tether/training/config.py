@@ -70,6 +70,14 @@ class SelectConfig(Section):
     statistic: Literal["variance", "std"] = Field("variance", description="sample statistic, ddof 1")
     include_zero: bool = Field(False, description="whether constant groups may be kept")
     keep: Literal["largest", "smallest"] = Field("largest", description="end of the ranking that trains")
+    min_keep: int = Field(0, ge=0, description="groups to keep at least, as far as there are candidates")
+    mass: Literal["linear", "softmax"] = Field(
+        "linear", description="top_p: what it sums; softmax depends on the unit of the reward (RAGEN's main table)"
+    )
+    selection_eps: float = Field(
+        0.0, ge=0, description="top_p: amount by which its target is lowered, in units of the statistic (RAGEN: 0.01)"
+    )
+    profile: Literal["tether", "compat"] = Field("tether", description="compat: zero cut and refusals of RAGEN's code")
     loss_scale: LossScale = Field("kept_mean", description="how the loss is normalised after filtering")
     control: SelectControl = Field(
         "none",

@@ -80,7 +80,7 @@ def _table(
         "memory (weights, optimiser)": f"{(parameters * BYTES_TRAINED + frozen * BYTES_FROZEN) / 2**20:,.1f} MiB",
         "seconds an iteration": f"about {step_seconds:.1f}",
         "seconds in all": f"about {total:.0f}",
-        "monitor": f"at most {monitor_tokens:,.0f} token forwards, about "
+        "monitor": f"about {monitor_tokens:,.0f} token forwards, "
         f"{100 * monitor_seconds / max(total, 1e-9):.0f} % of the time",
     }
     return figures

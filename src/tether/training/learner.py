@@ -50,7 +50,7 @@ class UpdateStats:
     num_tokens: int = 0
     grad_norms: list[float] = field(default_factory=list)
     sums: dict[str, float] = field(default_factory=dict)
-    sampler_mismatch: float = 0.0
+    sampler_mismatch_max: float = 0.0
 
     def add(self, values: dict[str, torch.Tensor]) -> None:
         """Add token sums."""
@@ -63,7 +63,7 @@ class UpdateStats:
         if self.num_tokens:
             line |= {name: total / self.num_tokens for name, total in self.sums.items()}
             line["grad_norm"] = float(np.mean(self.grad_norms))
-            line["sampler_mismatch"] = self.sampler_mismatch
+            line["sampler_mismatch_max"] = self.sampler_mismatch_max
         return line
 
 
@@ -187,7 +187,7 @@ class Learner:
         }
         if stats.num_updates == 0:  # before the first update the trainer's weights are the sampler's
             gap_BT = (logprobs_BT.detach() - batch.old_logprobs_BT).abs()
-            stats.sampler_mismatch = max(stats.sampler_mismatch, float(gap_BT[mask_BT].max()))
+            stats.sampler_mismatch_max = max(stats.sampler_mismatch_max, float(gap_BT[mask_BT].max()))
         if self.reference is not None:
             with torch.no_grad():
                 reference_BT, _ = self.reference(batch.ids_BT, mask_BT)
@@ -214,10 +214,10 @@ class Learner:
         """Make this process's sums those of all processes; every process has taken part in every update."""
         if self.accelerator.num_processes == 1 or not stats.num_updates:
             return
-        own = torch.tensor([*stats.sums.values(), stats.sampler_mismatch], device=self.accelerator.device)
+        own = torch.tensor([*stats.sums.values(), stats.sampler_mismatch_max], device=self.accelerator.device)
         shares = self.accelerator.gather(own[None])
         stats.sums = dict(zip(stats.sums, shares[:, :-1].sum(0).tolist(), strict=True))
-        stats.sampler_mismatch = float(shares[:, -1].max())
+        stats.sampler_mismatch_max = float(shares[:, -1].max())
 
     def state_dict(self) -> dict[str, Any]:
         """Optimiser and schedule, for a checkpoint."""

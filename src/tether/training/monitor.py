@@ -68,7 +68,7 @@ class Monitor:
         self.run, self.config, self.seed = run, config, seed
         self.history: dict[int, Scopes] = {}
         self.lines: list[dict[str, Any]] = []
-        self.spread_ema: dict[str, float] = {}
+        self.spread_ema: dict[str, dict[str, float]] = {}  # by part, then by grade
         self.shown: set[str] = set()
 
     def due(self, step: int) -> bool:
@@ -112,11 +112,12 @@ class Monitor:
             scores,
             confidence=self.config.confidence,
             seed=self.seed,
-            ema_sigma=self.spread_ema.get(part),
+            ema_sigma=self.spread_ema.setdefault(part, {}),
             valid_rate=plan.coverage.valid_share,
         )
-        if estimates["marginal_spread_ema"].usable:
-            self.spread_ema[part] = estimates["marginal_spread_ema"].value
+        spread = estimates["marginal_spread_ema"]
+        if spread.usable:
+            self.spread_ema[part][spread.status] = spread.value
         found.scopes[scope] = estimates
         found.coverage[scope] = plan.coverage.to_dict()
         found.token_forwards += plan.token_forwards
@@ -144,7 +145,8 @@ class Monitor:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` saved."""
-        self.spread_ema, self.lines = dict(state["spread_ema"]), list(state["lines"])
+        self.spread_ema = {part: dict(spreads) for part, spreads in state["spread_ema"].items()}
+        self.lines = list(state["lines"])
         self.shown = set(state["shown"])
         self.history = {
             int(step): {

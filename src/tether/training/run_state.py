@@ -74,6 +74,7 @@ def open_run(config: RunConfig, accelerator: Accelerator) -> RunFolder:
     """Make the run's folder, or open it to resume; all processes get the one that the main process made."""
     if config.resume:
         return RunFolder.open(config.runs_dir / str(config.name))
+    accelerator.wait_for_everyone()  # every process has found the name free before one of them takes it
     made = [RunFolder.create(config.runs_dir, config.name).path if accelerator.is_main_process else None]
     if accelerator.num_processes > 1:
         broadcast_object_list(made)

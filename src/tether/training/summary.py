@@ -21,7 +21,7 @@ OF_EVALUATION = (
 def selection_metrics(choice: Choice) -> dict[str, Any]:
     """What the rule kept, and the factors that follow from it."""
     return {
-        "groups": choice.rule.num_groups,
+        "groups": choice.num_groups,
         "kept_groups": choice.num_kept_groups,
         "rule_kept_share": choice.kept_share,
         "loss_scale": choice.loss_scale,
