@@ -194,7 +194,7 @@ def test_seeds_keep_their_states():
     assert [env.reset(seed)[0] for seed in (0, 1, 2**62)] == [
         "P 1,2 G 3,1 H 1,1 H 2,2 H 3,2",
         "P 3,1 G 1,1 H 0,1 H 3,0 H 3,2",
-        "P 1,1 G 3,0 H 0,2 H 2,2 H 3,2",
+        "P 0,0 G 1,1 H 0,2 H 1,2 H 3,1",
     ]
 
 

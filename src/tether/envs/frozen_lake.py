@@ -140,8 +140,11 @@ class FrozenLake(TurnBasedEnvironment):
 
     @staticmethod
     def content(state: LakeState) -> str:
-        """Return what a state is, for :func:`tether.envs.split_of`; the same for every option and view."""
-        return f"frozen_lake {state.size} {coordinates(state)}"
+        """Return what decides the split of a state: goal and holes, whatever the options and the view.
+
+        The player is left out: an episode walks over the lake, so a lake of the other split would be met on the way.
+        """
+        return f"frozen_lake {state.size} goal {state.goal} holes {state.holes}"
 
     def _candidate(self, rng: np.random.Generator) -> LakeState:
         player, goal, *rest = _shuffled(list(moves_from(self.size)), rng)

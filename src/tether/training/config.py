@@ -96,7 +96,9 @@ class LossConfig(Section):
     kl_coef: float = Field(0.0, ge=0, description="weight of the KL loss towards the reference")
     kl_kind: Literal["k2", "k3"] = Field("k2", description="estimator whose gradient is used; k1 has none on policy")
     entropy_coef: float = Field(0.001, ge=0, description="weight of the token entropy bonus (RAGEN-2, B.2)")
-    aggregation: Aggregation = Field("token_mean", description="mean over all kept tokens, or by sequence")
+    aggregation: Aggregation = Field(
+        "token_mean", description="mean over all kept tokens, or by training sequence (an episode may be several)"
+    )
 
 
 class OptimConfig(Section):
@@ -189,6 +191,11 @@ class RunConfig(Section):
             raise ValueError(
                 f"select.control={self.select.control} copies the share that a rule keeps, but select.strategy=none; "
                 "set select.strategy=top_p"
+            )
+        if self.select.loss_scale == "rho_scaled" and self.select.strategy in ("none", "top_k_abs"):
+            raise ValueError(
+                f"select.loss_scale=rho_scaled with select.strategy={self.select.strategy}: this rule has no keeping "
+                "rate to scale by; set select.loss_scale=kept_mean or full_batch"
             )
         if self.resume and self.name is None:
             raise ValueError("resume=true without a name; set name=RUN to say which run continues")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tether.envs import Environment, FrozenLake, Identity, distances_to_goal, split_of
+from tether.envs import Environment, FrozenLake, Identity, distances_to_goal
 from tether.envs.lake import LakeState, coordinates
 from tether.randomness import keyed_seed
 from tether.training.supervised import FitConfig
@@ -117,18 +117,9 @@ def teach_lake(recipe: Recipe, env: Environment, seed: int, turns: int, rng: np.
             thought, wrong = traces.generic(rng), rng.random() > 0.1
         plan = traces.random_plan(rng, env.actions_per_turn) if wrong else right
         exchanges.append((coordinates(state), traces.reply(thought, plan)))
-        state = _moved(state, env, rng)
+        start = traces.pick(rng, [cell for cell, moves in distances_to_goal(state).items() if moves])
+        state = state.with_player(start)
     return exchanges
-
-
-def _moved(state: LakeState, env: FrozenLake, rng: np.random.Generator) -> LakeState:
-    """Put the player on another cell from which the goal can be reached; the new state is of the same split."""
-    cells = [cell for cell, moves in distances_to_goal(state).items() if moves]
-    for index in rng.permutation(len(cells)).tolist():
-        moved = state.with_player(cells[index])
-        if split_of(env.content(moved)) == env.split:
-            return moved
-    return state
 
 
 def _lake(recipe: Recipe, env: FrozenLake, seed: int, rng: np.random.Generator) -> LakeState:

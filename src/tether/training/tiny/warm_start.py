@@ -21,7 +21,7 @@ from tether.training.batch import Sample
 from tether.training.supervised import fit
 from tether.training.tiny.recipes import RECIPES, Exchange, Recipe
 
-CODE_VERSION = 1
+CODE_VERSION = 2
 """Raised when the code that turns a recipe into weights changes its result; part of the cache key."""
 
 OnFit = Callable[[str, int, int], None]
