@@ -29,7 +29,7 @@ def own(tmp_path, monkeypatch):
 
 
 def test_built_in_environments_are_made_by_name_with_their_options():
-    assert names() == ["bandit", "frozen_lake", "identity"]
+    assert names() == ["bandit", "countdown", "frozen_lake", "identity", "sokoban"]
     for name in names():
         env = make(name, split="validation")
         assert isinstance(env, Environment)
@@ -44,7 +44,7 @@ def test_built_in_environments_are_made_by_name_with_their_options():
     ("name", "options", "message"),
     [
         ("frozenlake", {}, "unknown environment 'frozenlake'.*did you mean 'frozen_lake'?"),
-        ("zzz", {}, "expected one of bandit, frozen_lake, identity, or module:Class for your own$"),
+        ("zzz", {}, "expected one of bandit, countdown, frozen_lake, identity, sokoban, or module:Class for your own$"),
         ("frozen_lake", {"sise": 4}, "has no option 'sise'.*did you mean 'size'?"),
         ("frozen_lake", {"name": "x"}, "has no option 'name'"),
         ("frozen_lake", {"size": 0}, "size is 0"),

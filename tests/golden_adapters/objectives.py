@@ -1,4 +1,4 @@
-"""Objectives: grpo, ppo_clip, clip_higher, kl_estimators, loss_agg, loss_norm."""
+"""Objectives: advantages, clipped surrogate, divergence, aggregation."""
 
 import numpy as np
 import torch
@@ -26,14 +26,41 @@ def grpo(case: Case) -> Result:
     return {"advantages": groups}
 
 
+@topic("rl.group_advantage")
+def group_advantage(case: Case) -> Result:
+    options = dict(case["options"])
+    options["zero_rtol"] = options.pop("zero_tol", 1e-9)
+    raw = {**options, "eps": 0.0}  # a group of one keeps its reward as it is
+    return {
+        "advantages": [
+            group_relative_advantages(
+                np.array(rewards), [0] * len(rewards), singleton="raw", **(options if len(rewards) > 1 else raw)
+            ).tolist()
+            for rewards in case["inputs"]["rewards"]
+        ]
+    }
+
+
 def surrogate(case: Case) -> Result:
     options = case["options"]
     limits = {"clip_low": options["eps_low"], "clip_high": options["eps_high"], "dual_clip": options["dual_clip"]}
-    logprobs = torch.tensor(case["inputs"]["ratio"], dtype=torch.float64).log().requires_grad_()
-    advantages = torch.tensor(case["inputs"]["advantage"], dtype=torch.float64)
+    objective, active = limited(case["inputs"], limits)
+    return {"objective": objective, "grad_active": active}
+
+
+def limited(inputs, limits):
+    """Return objective and whether a gradient flows, for each ratio and advantage."""
+    logprobs = torch.tensor(inputs["ratio"], dtype=torch.float64).log().requires_grad_()
+    advantages = torch.tensor(inputs["advantage"], dtype=torch.float64)
     loss = clipped_surrogate(logprobs, torch.zeros_like(logprobs), advantages, **limits)
     (gradient,) = torch.autograd.grad(loss.sum(), logprobs)
-    return {"objective": (-loss).tolist(), "grad_active": (gradient != 0).tolist()}
+    return (-loss).tolist(), (gradient != 0).tolist()
+
+
+@topic("ppo.clip")
+def ppo_clip(case: Case) -> Result:
+    objective, active = limited(case["inputs"], case["options"])
+    return {"objective": objective, "gradient_active": active}
 
 
 topic("ppo_clip")(surrogate)
@@ -82,6 +109,38 @@ def kl_estimators(case: Case) -> Result:
     }
 
 
+def coefficient(logprobs, ref_logprobs, options):
+    """Return what multiplies the gradient of each log-probability when the divergence is a loss or in the reward."""
+    logprobs = logprobs.detach().requires_grad_()
+    estimate = kl_estimate(logprobs, ref_logprobs, kind=options["kind"])
+    return estimate if options["placement"] == "reward" else torch.autograd.grad(estimate.sum(), logprobs)[0]
+
+
+@topic("kl.coefficient")
+def kl_coefficient(case: Case) -> Result:
+    logprobs, reference = (torch.tensor(case["inputs"][name], dtype=torch.float64) for name in ("logp", "logp_ref"))
+    return {"coefficient": coefficient(logprobs, reference, case["options"]).tolist()}
+
+
+@topic("kl.expected_gradient")
+def kl_expected_gradient(case: Case) -> Result:
+    theta = torch.tensor(case["inputs"]["theta"], dtype=torch.float64, requires_grad=True)
+    logprobs, reference = theta.log_softmax(0), torch.tensor(case["inputs"]["ref"], dtype=torch.float64).log()
+    weight = logprobs.exp() * coefficient(logprobs, reference, case["options"])
+    return {"gradient": torch.autograd.grad((weight.detach() * logprobs).sum(), theta)[0].tolist()}
+
+
+@topic("kl.moments")
+def kl_moments(case: Case) -> Result:
+    policy, reference = np.array(case["inputs"]["pi"]), np.array(case["inputs"]["ref"])
+    found: Result = {"forward_kl": float(reference @ kl_estimate(np.log(reference), np.log(policy), kind="k1"))}
+    for kind in ("k1", "k2", "k3"):
+        estimate = kl_estimate(np.log(policy), np.log(reference), kind=kind)
+        mean = policy @ estimate
+        found[kind] = [float(mean), float(np.sqrt(policy @ (estimate - mean) ** 2))]
+    return found | {"reverse_kl": found["k1"][0]}
+
+
 def padded(rows):
     """Return ragged rows as an array with NaN beyond their ends, and its mask."""
     mask = np.arange(max(map(len, rows))) < np.array([[len(row)] for row in rows])
@@ -127,3 +186,12 @@ def loss_norm(case: Case) -> Result:
         "kept_ratio": loss_scale("kept_ratio_scaled", **counts),
         "paper_literal": float(per_group),
     }
+
+
+@topic("rl.aggregate_loss")
+def one_loss(case: Case) -> Result:
+    losses, present = padded(case["inputs"]["losses"])
+    mask = present if "mask" not in case["inputs"] else np.nan_to_num(padded(case["inputs"]["mask"])[0]).astype(bool)
+    mode = case["options"]["mode"].replace("-", "_")
+    loss = aggregate_loss(losses, mask, mode=mode.removesuffix("_norm"))
+    return {"loss": float(loss) / case["options"].get("horizon", 1)}

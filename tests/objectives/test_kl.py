@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.stats import entropy
 
-from tether.errors import InputError
-from tether.objectives import kl_estimate, kl_loss, limited_tokens
+from tether.errors import InputError, NonFiniteError
+from tether.objectives import kl_estimate, kl_in_reward, kl_loss, limited_tokens
 
 
 def policies(seed, size=5):
@@ -83,3 +83,35 @@ def test_a_filler_stays_nan_and_passes_no_gradient(kind):
     assert logprobs.grad[1] == 0
     assert logprobs.grad[0].isfinite()
     assert not limited_tokens(logprobs, torch.full((2,), float("nan")), max_log_ratio=1.0).any()
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_each_sampled_token_pays_for_its_log_ratio_in_the_reward(kind):
+    logprobs, reference = kind([[-1.0, float("nan"), -2.0]]), kind([[-1.5, -3.0, -1.0]])
+    rewards, mask = kind([[0.0, 5.0, 1.0]]), kind([[1, 0, 1]])
+    found = kl_in_reward(rewards, logprobs, reference, mask, coefficient=0.5)
+    assert found.tolist() == [[-0.25, 5.0, 1.5]]
+    limited = kl_in_reward(rewards, logprobs, reference, mask, coefficient=0.5, max_log_ratio=0.1)
+    np.testing.assert_allclose(np.asarray(limited), [[-0.05, 5.0, 1.05]], rtol=1e-6)
+
+
+def test_the_log_ratio_in_the_reward_has_the_gradient_of_the_divergence():
+    theta = torch.tensor([0.2, -0.1, 0.5], dtype=torch.float64, requires_grad=True)
+    logprobs, reference = theta.log_softmax(0), torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).log()
+    exact = torch.autograd.grad((logprobs.exp() * (logprobs - reference)).sum(), theta, retain_graph=True)[0]
+    every_token = torch.ones(3, dtype=torch.bool)
+    reward = kl_in_reward(torch.zeros(3, dtype=torch.float64), logprobs, reference, every_token, coefficient=1.0)
+    assert not reward.requires_grad
+    policy_gradient = (logprobs.exp().detach() * reward * logprobs).sum()
+    torch.testing.assert_close(torch.autograd.grad(policy_gradient, theta)[0], -exact)
+
+
+def test_the_log_ratio_in_the_reward_refuses_what_it_cannot_price():
+    zeros, mask = np.zeros((1, 2)), np.array([[1, 1]])
+    for unknown in (np.array([[0.0, float("nan")]]), np.array([[0.0, -np.inf]])):
+        with pytest.raises(NonFiniteError, match="log-ratio of a sampled token"):
+            kl_in_reward(zeros, zeros, unknown, mask, coefficient=0.1)
+    with pytest.raises(InputError, match="coefficient"):
+        kl_in_reward(zeros, zeros, zeros, mask, coefficient=-0.1)
+    with pytest.raises(InputError, match="on its last token"):
+        kl_in_reward(np.zeros(1), zeros, zeros, mask, coefficient=0.1)

@@ -5,8 +5,9 @@ from tether.diagnostics.episodes import episode_metrics
 from tether.diagnostics.findings import find_in_run
 from tether.diagnostics.input_dependence import ESTIMATES, input_dependence, relabeling_null
 from tether.diagnostics.mixtures import left_out_log_ratios, log_ratios, retrieval_credits
+from tether.diagnostics.pass_at_k import pass_at_k, pass_at_k_over_prompts
 from tether.diagnostics.proxies import levels, proxies, smoothed_spread, z_score
-from tether.diagnostics.rates import share_over_prompts
+from tether.diagnostics.rates import binomial_standard_error, share_over_prompts
 from tether.diagnostics.reward_groups import RewardGroups, reward_groups
 from tether.diagnostics.self_check import SelfCheck, sampler_mismatch, self_check, tail_rates
 from tether.diagnostics.thresholds import Thresholds
@@ -18,6 +19,7 @@ __all__ = [
     "RewardGroups",
     "SelfCheck",
     "Thresholds",
+    "binomial_standard_error",
     "bootstrap_error",
     "diagnose",
     "episode_metrics",
@@ -27,6 +29,8 @@ __all__ = [
     "left_out_log_ratios",
     "levels",
     "log_ratios",
+    "pass_at_k",
+    "pass_at_k_over_prompts",
     "prompt_means",
     "proxies",
     "relabeling_null",

@@ -45,7 +45,7 @@ def share_over_prompts(
     mean_P = np.bincount(groups.number_B, weights=np.asarray(hits, float)) / groups.size_P
     num_prompts = mean_P.size
     value = float(mean_P.mean())
-    low, high = (math.nan, math.nan) if num_prompts < 2 else _wilson(value, mean_P, confidence)
+    low, high = wilson_interval(mean_P, confidence)
     return Estimate(
         name,
         value,
@@ -59,8 +59,12 @@ def share_over_prompts(
     )
 
 
-def _wilson(value: float, mean_P: np.ndarray, confidence: float) -> tuple[float, float]:
+def wilson_interval(mean_P: np.ndarray, confidence: float) -> tuple[float, float]:
+    """Interval of the mean of one share a prompt (:func:`share_over_prompts`); NaN for a single prompt."""
     num_prompts = mean_P.size
+    if num_prompts < 2:
+        return math.nan, math.nan
+    value = float(mean_P.mean())
     error = float(mean_P.std(ddof=1)) / math.sqrt(num_prompts)
     trials = value * (1 - value) / error**2 if error > 0 and 0 < value < 1 else float(num_prompts)
     quantile = float(stdtrit(num_prompts - 1, 0.5 + confidence / 2))
@@ -69,3 +73,22 @@ def _wilson(value: float, mean_P: np.ndarray, confidence: float) -> tuple[float,
         quantile / (1 + quantile**2 / trials) * math.sqrt(value * (1 - value) / trials + (quantile / (2 * trials)) ** 2)
     )
     return centre - half, centre + half
+
+
+def binomial_standard_error(rate: float, num_samples: int) -> float:
+    """Standard error of a success rate over independent episodes: ``sqrt(p (1 - p) / n)``.
+
+    Episodes that share a prompt are not independent, and at 0 and 1 it is 0 however few there are: then
+    :func:`share_over_prompts` is right and this is not.
+
+    >>> round(binomial_standard_error(0.5, 100), 3)
+    0.05
+
+    Raises:
+        InputError: if the rate is not one, or there are no samples.
+    """
+    if not 0 <= rate <= 1 or num_samples < 1:
+        raise InputError(
+            f"rate={rate} of num_samples={num_samples}; expected a share between 0 and 1 of at least one episode"
+        )
+    return math.sqrt(rate * (1 - rate) / num_samples)

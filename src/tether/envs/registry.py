@@ -8,13 +8,15 @@ from importlib import import_module
 from typing import Any
 
 from tether.envs.bandit import Bandit
+from tether.envs.countdown import Countdown
 from tether.envs.frozen_lake import FrozenLake
 from tether.envs.identity import Identity
 from tether.envs.protocol import Environment
+from tether.envs.sokoban import Sokoban
 from tether.errors import ConfigError, did_you_mean
 
 _BUILT_IN: dict[str, Callable[..., Environment]] = {
-    environment.name: environment for environment in (Bandit, FrozenLake, Identity)
+    environment.name: environment for environment in (Bandit, Countdown, FrozenLake, Identity, Sokoban)
 }
 
 
@@ -22,7 +24,7 @@ def names() -> list[str]:
     """Return the names of the built-in environments.
 
     >>> names()
-    ['bandit', 'frozen_lake', 'identity']
+    ['bandit', 'countdown', 'frozen_lake', 'identity', 'sokoban']
     """
     return sorted(_BUILT_IN)
 

@@ -58,7 +58,7 @@ class TurnBasedEnvironment(ABC):
         """Play one turn; see :meth:`tether.envs.Environment.step`."""
         if self._turns_left == 0:
             raise InputError(f"step() of {self.name} without a running episode; expected reset(seed) before it.")
-        actions, num_invalid = parse_actions(text, self._legal_actions())
+        actions, num_invalid = self._read(text)
         executed: list[str] = []
         reward, terminated = 0.0, False
         for action in actions[: self.actions_per_turn]:
@@ -73,6 +73,10 @@ class TurnBasedEnvironment(ABC):
         if terminated or truncated:
             info["success"] = self._succeeded()
         return self._observe(), reward, terminated, truncated, info
+
+    def _read(self, text: str) -> tuple[list[str], int]:
+        """Return the legal actions of an answer, in order, and how many others it holds; here every word is one."""
+        return parse_actions(text, self._legal_actions())
 
     def _chance(self) -> float:
         """Return the next uniform number of the dynamics; the generator is made when it is first needed."""
@@ -98,9 +102,9 @@ class TurnBasedEnvironment(ABC):
     def _observe(self) -> str:
         """Return the text of the current state."""
 
-    @abstractmethod
     def _legal_actions(self) -> Iterable[str]:
-        """Return the actions of the current state, one word each."""
+        """Return the actions of the current state, one word each; not asked if :meth:`_read` is overridden."""
+        raise NotImplementedError(f"{type(self).__name__} has neither _legal_actions nor _read; define one of them.")
 
     @abstractmethod
     def _execute(self, action: str) -> tuple[float, bool]:

@@ -9,6 +9,8 @@ kind    value               mean over p         expected on-policy gradient, use
 ``k2``  ``r**2 / 2``        about KL(p, q)      that of KL(p, q)
 ``k3``  ``exp(-r) - 1 + r``  KL(p, q)           that of KL(q, p)
 ======  ==================  ==================  ======================================================
+
+Subtracted from the reward instead (:func:`kl_in_reward`), ``k1`` has the gradient of KL(p, q) and the others do not.
 """
 
 # _B rows | _T tokens
@@ -19,8 +21,8 @@ from typing import Literal
 
 from array_api_compat import array_namespace
 
-from tether.errors import InputError, did_you_mean
-from tether.objectives._arrays import Array
+from tether.errors import InputError, NonFiniteError, did_you_mean
+from tether.objectives._arrays import Array, constant, working_dtype
 from tether.objectives.logratio import known_log_ratio, unknown_as_nan
 
 KLKind = Literal["k1", "k2", "k3"]
@@ -81,7 +83,53 @@ def kl_loss(logprobs: Array, ref_logprobs: Array, *, kind: KLKind = "k2", max_lo
     if kind == "k1":
         raise InputError(
             "kind='k1' as a loss; expected 'k2' or 'k3': the expected on-policy gradient of the plain log-ratio is 0, "
-            "so it would add noise and regularise nothing. Use kind='k2', or subtract kl_estimate(kind='k1') from "
-            "the reward."
+            "so it would add noise and regularise nothing. Use kind='k2', or put it into the reward: kl_in_reward."
         )
     return kl_estimate(logprobs, ref_logprobs, kind=kind, max_log_ratio=max_log_ratio)
+
+
+def kl_in_reward(
+    rewards: Array,
+    logprobs: Array,
+    ref_logprobs: Array,
+    mask: Array,
+    *,
+    coefficient: float,
+    max_log_ratio: float | None = None,
+) -> Array:
+    """Rewards minus ``coefficient`` times the log-ratio (``k1``) of each token that the policy sampled.
+
+    The penalty of RLHF (arXiv 2203.02155, equation 2), token by token. A later divergence then counts against an
+    earlier token through its return; ``k1`` is the kind whose expected gradient is that of KL(policy, reference).
+    Environment tokens pay nothing, whatever their log-probabilities are, and keep their reward.
+
+    Args:
+        rewards: Reward of each token, (B, T).
+        logprobs: Log-probabilities under the policy that sampled, (B, T); no gradient flows through the result.
+        ref_logprobs: The same under the reference, (B, T).
+        mask: Which tokens the policy sampled, (B, T), bool or 0 and 1.
+        coefficient: Reward units a nat, 0 or more.
+        max_log_ratio: Log-ratios are cut to at most this magnitude; None cuts nothing.
+
+    Raises:
+        InputError: If shapes differ or the coefficient is negative.
+        NonFiniteError: If the log-ratio of a sampled token is NaN or infinite.
+    """
+    if not rewards.shape == logprobs.shape == mask.shape:
+        raise InputError(
+            f"rewards of shape {tuple(rewards.shape)}, log-probabilities {tuple(logprobs.shape)}, mask "
+            f"{tuple(mask.shape)}; expected one of each a token: write a reward of the episode on its last token."
+        )
+    if not coefficient >= 0:
+        raise InputError(
+            f"coefficient={coefficient}; expected 0 or more: a negative one pays for leaving the reference."
+        )
+    xp = array_namespace(rewards, logprobs, ref_logprobs, mask)
+    divergence = kl_estimate(constant(logprobs), constant(ref_logprobs), kind="k1", max_log_ratio=max_log_ratio)
+    divergence = xp.where(xp.astype(mask, xp.bool), divergence, xp.zeros_like(divergence))
+    if not bool(xp.all(xp.isfinite(divergence))):
+        raise NonFiniteError(
+            "the log-ratio of a sampled token is NaN or infinite; expected log-probabilities of every sampled token "
+            "under both policies."
+        )
+    return xp.astype(constant(rewards), working_dtype(rewards, divergence)) - coefficient * divergence
